@@ -97,6 +97,12 @@ def write_config(directory: Path, config: dict[str, Any]) -> None:
     replace_file(directory / CONFIG, json.dumps(config, indent=1).encode(), 0, 0o600)
 
 
+def note_change(directory: Path, former: dict[str, Any]) -> None:
+    """Note that a guest is handed another configuration than ``former``: until it has taken one it has neither for
+    certain, as its answer may be lost and a refusal leaves the interfaces as they were to be."""
+    write_config(directory, former | {"changing": True})
+
+
 @contextlib.contextmanager
 def short_path(directory: Path, name: str) -> Iterator[str]:
     """A path of a socket in a directory that is short enough: it may have 107 octets (unix(7)), and ours more."""

@@ -33,6 +33,7 @@ from controller.guests.base import GuestSpec, GuestStatus, failing
 from controller.guests.guest_files import (
     CONFIG,
     make_directory,
+    note_change,
     read_config,
     replace_files,
     take_over,
@@ -120,7 +121,7 @@ class NetnsDriver:
                 # They may have changed.
                 refused = self._limit(spec).missing if not self._lacking(spec) else ()
                 if former != config:
-                    await self._reload(spec, config)
+                    await self._reload(spec, former, config)
                 if "memory" in refused:  # version 1: the kernel found too little to take away
                     raise GuestError(f"{spec.router}: it takes more than memory: of {_memory_mib(spec)}M; restart it")
                 return
@@ -295,7 +296,8 @@ class NetnsDriver:
         command = ["vrc.guest.supervisor", "--config", CONFIG, *groups]
         await startup.launch(spec.directory, spec.router, "the guest", root, command)
 
-    async def _reload(self, spec: GuestSpec, config: dict[str, Any]) -> None:
+    async def _reload(self, spec: GuestSpec, former: dict[str, Any], config: dict[str, Any]) -> None:
+        note_change(spec.directory, former)
         await self._reloads.reload(spec.directory, spec.router, config)
         write_config(spec.directory, config)
 

@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 from controller.errors import GuestError
 from controller.guests import control, handshake, launcher, limits, pidfile, startup
 from controller.guests.base import BOOTING, BUSY, GuestSpec, GuestStatus, failing
-from controller.guests.guest_files import make_directory, read_config, replace_file, write_config
+from controller.guests.guest_files import make_directory, note_change, read_config, replace_file, write_config
 from controller.guests.guest_json import (
     RELOAD_LIMIT_S,
     Place,
@@ -399,6 +399,7 @@ class QemuDriver:
             contact.busy_since_s = inf
             write_machine(spec.directory, replace(machine, identity=digest(identity)))
         if former != config:
+            note_change(spec.directory, former)
             await self._reloads.reload(spec.directory, spec.router, config)
             contact.busy_since_s = inf
             write_config(spec.directory, config)

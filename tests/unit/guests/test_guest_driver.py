@@ -9,15 +9,18 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.errors import GuestError
 from controller.events.untrusted_text import MAX_WORDS
-from controller.guests import control, limits, netns, startup, users
+from controller.guests import control, limits, startup, users
 from controller.guests.base import GuestSpec
+from controller.guests.guest_files import read_config, write_config
 from controller.guests.machine.accelerator import AcceleratorProbe
 from controller.guests.machine.qemu import QemuDriver
+from controller.guests.machine.readings import Machine, digest
 from controller.guests.netns import NetnsDriver
 from controller.model import GuestConfig, RouteSource, Routing, Suite
 
@@ -148,11 +151,10 @@ async def test_a_guest_that_takes_more_memory_than_it_is_to_have_takes_its_text_
         writer.write(b'{"ok": true}\n')
         writer.close()
 
-    driver, asked, noted = NetnsDriver(), list[str](), list[object]()
+    driver, asked = NetnsDriver(), list[str]()
     smaller = replace(spec(tmp_path), routing=Routing(Suite.IP), guest=GuestConfig(memory_mib=128))
     config = driver._config(smaller)
     monkeypatch.setattr(driver, "_prepare", lambda *_: None)
-    monkeypatch.setattr(netns, "write_config", lambda _, config: noted.append(config))
     monkeypatch.setattr(limits, "lacking", lambda *_, **__: [])
     monkeypatch.setattr(limits, "make", lambda *_, **__: limits.Group((), ("memory",)))
     (tmp_path / "guest.json").write_text(json.dumps(config | {"hostname": "former"}))
@@ -160,7 +162,48 @@ async def test_a_guest_that_takes_more_memory_than_it_is_to_have_takes_its_text_
     async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
         with pytest.raises(GuestError, match=r"^red/r1: it takes more than memory: of 128M; restart it$"):
             await driver.start(smaller)
-    assert (asked, noted) == (["reload"], [config])
+    assert (asked, read_config(tmp_path)) == (["reload"], config)
+
+
+@pytest.mark.parametrize("first_said", [None, {"ok": False, "error": "line 3: no"}])
+@pytest.mark.parametrize("kind", [NetnsDriver, lambda: QemuDriver(Path(), AcceleratorProbe(Path()))])
+async def test_a_former_declaration_is_handed_over_again_where_the_next_one_was_not_taken(
+    tmp_path: Path, first_said: dict[str, Any] | None, kind: Callable[[], NetnsDriver | QemuDriver]
+) -> None:
+    """The guest may have the next one all the same, where its answer was lost, or its interfaces alone."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line if line.strip() else b"{}")
+            said: dict[str, Any] | None = {"ok": True}
+            if request.get("op") == "reload":
+                asked.append(request["config"])
+                said = said if len(asked) > 1 else first_said
+            if said is None:
+                break
+            if request:
+                writer.write(json.dumps(said | {"id": request.get("id")}).encode() + b"\n")
+        writer.close()
+
+    async def change(wanted: dict[str, Any]) -> None:
+        former = read_config(tmp_path)
+        assert former is not None
+        if isinstance(driver, NetnsDriver):
+            if former != wanted:
+                await driver._reload(spec(tmp_path), former, wanted)
+        else:
+            assert await driver._changed_inside(spec(tmp_path), machine, former, wanted, {})
+
+    driver, asked, machine = kind(), list[object](), Machine(192, 1, "image", identity=digest({}))
+    first, second = ({"frr": {"ids": None, "text": text}, "vrc": {"uid": 1}} for text in ("!", "new"))
+    (tmp_path / "guest.pid").write_text(f"{os.getpid()} {start_time(os.getpid())} {BOOT}\n")
+    write_config(tmp_path, first)
+    async with await asyncio.start_unix_server(answer, tmp_path / "control.sock"):
+        with pytest.raises(GuestError):
+            await change(second)
+        for _ in range(2):
+            await change(first)
+    assert asked == [second, first]
 
 
 def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> None:
