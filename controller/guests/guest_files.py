@@ -1,6 +1,7 @@
 """Files of a guest's directory: replaced at once, with their owner and mode from the first moment."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-CONFIG = "guest.json"
+CONFIG, LOCK = "guest.json", "guest.lock"
 
 
 def replace_file(path: Path, content: bytes, owner: int, mode: int) -> None:
@@ -95,6 +96,21 @@ def read_config(directory: Path) -> dict[str, Any] | None:
 def write_config(directory: Path, config: dict[str, Any]) -> None:
     """Note what a guest was started with."""
     replace_file(directory / CONFIG, json.dumps(config, indent=1).encode(), 0, 0o600)
+
+
+def note_start(directory: Path, config: dict[str, Any]) -> bool:
+    """Note what a guest is about to be started with; False where one is there that came from what was noted before,
+    though nobody may have noted its process yet: a start outlives whoever asked for it."""
+    held = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        write_config(directory, config)
+        fcntl.flock(held, fcntl.LOCK_UN)  # also for a process that is being forked just now
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(held)
+    return True
 
 
 def note_change(directory: Path, former: dict[str, Any]) -> None:

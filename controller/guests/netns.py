@@ -3,7 +3,7 @@
     DIRECTORY/                 0700, root
         guest.json             what the guest was started with
         guest.pid              its first process: pid, start time, boot id
-        guest.lock             locked by that process as long as it lives
+        guest.lock             locked by that process as long as it lives, and by who changes guest.json for a start
         control.sock           its supervisor
         guest.log, guest.log.1
         identity/              this router's certificate, readable by its VRC alone
@@ -34,6 +34,7 @@ from controller.guests.guest_files import (
     CONFIG,
     make_directory,
     note_change,
+    note_start,
     read_config,
     replace_files,
     take_over,
@@ -290,7 +291,8 @@ class NetnsDriver:
         limits.require(group, self._policy, spec.router)
         self._seen.pop(spec.directory, None)
         self._want_of_memory(spec)  # what was before is not this one's
-        write_config(spec.directory, config)
+        if not note_start(spec.directory, config):
+            raise GuestError(f"{spec.router}: another controller is starting the guest; try again")
         root = Path(_package("vrc")).parent
         groups = (word for path in group.procs for word in ("--group", path))
         command = ["vrc.guest.supervisor", "--config", CONFIG, *groups]

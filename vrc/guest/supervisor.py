@@ -286,9 +286,7 @@ def main() -> int:
         return 2
     path = options[0][1]
     limit_s = float(options[1][1]) if limited else LIMIT_S
-    with open(path) as file:
-        config = GuestConfig.parse(json.load(file))
-    directory = os.open(config.directory, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
     # Held by pid 1 as long as it lives: there is never a second guest on one directory.
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
@@ -296,6 +294,8 @@ def main() -> int:
     except BlockingIOError:
         print("it runs already", file=sys.stderr)
         return EXIT_RUNS_ALREADY
+    with open(path) as file:  # from now on it says what the guest was started with: who changes it has the lock
+        config = GuestConfig.parse(json.load(file))
     try:
         _enter_groups(path for _, path in groups)
     except OSError as error:

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import select
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from controller.guests.machine.qemu import QemuDriver
 from controller.guests.machine.readings import Machine, digest
 from controller.guests.netns import NetnsDriver
 from controller.model import GuestConfig, RouteSource, Routing, Suite
+from vrc.guest import supervisor
+from vrc.guest.launch import EXIT_RUNS_ALREADY
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
@@ -216,6 +220,42 @@ def test_exec_enters_the_namespaces_of_the_guest_and_keeps_the_arguments() -> No
 def test_each_vrc_has_a_user_of_its_own() -> None:
     assert users.vrc_uid(1) != users.vrc_uid(2)
     assert users.vrc_uid(0) > 65535
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Have the directory, as a guest that runs or is being started."""
+    with open(directory / "guest.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+async def test_a_guest_that_somebody_else_is_starting_is_changed_once_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a vr-host that was killed, or it would be taken for one that was started as declared by now."""
+    driver, first, second = NetnsDriver(), {"hostname": "first"}, {"hostname": "second"}
+    write_config(tmp_path, first)
+    monkeypatch.setattr(limits, "make", lambda *_, **__: limits.Group((), ()))
+    monkeypatch.setattr(sys, "argv", ["vr-guest", "--config", f"{tmp_path}/guest.json"])
+    with locked(tmp_path):
+        with pytest.raises(GuestError, match=r"^red/r1: another controller is starting the guest; try again$"):
+            await driver._launch(spec(tmp_path), second)
+        assert read_config(tmp_path) == first
+        assert supervisor.main() == EXIT_RUNS_ALREADY  # and has not read what may still change
+
+
+async def test_what_a_guest_is_started_with_is_noted_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def launch(directory: Path, *_: object) -> None:
+        noted.append(read_config(directory))
+        with locked(tmp_path):
+            pass
+
+    noted: list[object] = []
+    monkeypatch.setattr(limits, "make", lambda *_, **__: limits.Group((), ()))
+    monkeypatch.setattr(startup, "launch", launch)
+    await NetnsDriver()._launch(spec(tmp_path), {"hostname": "first"})
+    assert noted == [{"hostname": "first"}]
 
 
 async def test_a_launcher_that_hangs_is_killed_with_what_it_started(
