@@ -189,6 +189,31 @@ def test_a_text_that_cannot_be_written_is_refused_and_the_guest_runs_on(tmp_path
     signal.set_wakeup_fd(-1)
 
 
+def test_a_program_that_does_not_run_is_started_with_changed_files_and_not_told_of_them(tmp_path: Path) -> None:
+    """What its own command says of it would refuse the files that cure it."""
+    program = {"name": "ill", "argv": ["/bin/sh", "-c", "exit 3"], "reload": ["/bin/false"]}
+    section = {"user": "nobody", "ids": [os.getuid(), os.getgid()], "daemons": [program], "files": {"a": "ill\n"}}
+    reactor, replies, ends = Reactor(), list[str](), list[str]()
+    suite = any_daemon.AnyDaemon(
+        children.Children(reactor, GuestLog(str(tmp_path / "guest.log")), lambda: ends.append("") or reactor.stop()),
+        section,
+        str(tmp_path),
+    )
+    try:
+        suite.start()
+        reactor.run()
+        assert not suite.running
+        suite.change(section | {"files": {"a": "well\n"}}, replies.append)
+        assert suite.running
+        reactor.run()
+    finally:
+        suite.stop(signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    assert (replies, len(ends)) == ([""], 2)
+    assert (tmp_path / "a").read_text() == "well\n"
+
+
 def test_the_log_is_bounded_and_keeps_one_old_file(tmp_path: Path) -> None:
     log = GuestLog(str(tmp_path / "guest.log"), limit=1000)
     for number in range(100):

@@ -184,11 +184,11 @@ class AnyDaemon:
             return
         program, *rest = programs
         kept = self._kept[program.name]
-        if isinstance(program.reload, tuple):
+        if program.reload == _RESTART or not kept.pid:  # one that is not there cannot be told: these may cure it
+            kept.restart()
+        elif isinstance(program.reload, tuple):
             self._run(program, lambda problem: done(problem) if problem else self._tell(rest, done))
             return
-        if program.reload == _RESTART or not kept.pid:
-            kept.restart()
         else:
             os.kill(kept.pid, signal.Signals[f"SIG{program.reload}"])
         self._tell(rest, done)
