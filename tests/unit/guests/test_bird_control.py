@@ -1,5 +1,6 @@
 """BIRD's control socket: a command and its answer, and ends of all kinds."""
 
+import errno
 import os
 import select
 import signal
@@ -98,7 +99,7 @@ class Process:
 
 
 @pytest.fixture
-def daemon(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bird.BirdDaemon:
+def daemon(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bird.BirdDaemon]:
     """A BIRD that is up, and is being changed from one text to another."""
     monkeypatch.setattr(bird, "SOCKET", bed.path)
     monkeypatch.setattr(bird, "watch_directory", lambda _: os.eventfd(0))
@@ -106,30 +107,54 @@ def daemon(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bird.Bi
     children = Children(bed.reactor, GuestLog(str(tmp_path / "guest.log")))
     made = bird.BirdDaemon(children, {"text": "old", "ids": [os.getuid(), os.getgid()]}, str(tmp_path))
     made._bird, made._greeted = Process(), Process.pid  # type: ignore[assignment]
-    return made
+    yield made
+    os.close(made._inotify)
 
 
-def change(bed: Bed, daemon: bird.BirdDaemon, said: bytes) -> list[str]:
-    """Change the text to "new", with a BIRD that says this and goes; returns what is told of it."""
+def change(bed: Bed, daemon: bird.BirdDaemon, text: str, said: bytes) -> list[str]:
+    """Change the text, with a BIRD that says this (and goes after its greeting alone); returns what is told of it."""
     replies: list[str] = []
-    daemon.change({"text": "new", "ids": []}, replies.append)
+    daemon.change({"text": text, "ids": []}, replies.append)
+    assert select.select([bed.listener], [], [], 0)[0], "BIRD is not asked"
     with bed.listener.accept()[0] as end:
         end.sendall(said)
+        if said != GREETING:
+            run_until(bed.reactor, lambda: bool(replies))
     run_until(bed.reactor, lambda: bool(replies))
-    os.close(daemon._inotify)
     return replies
 
 
 def test_a_bird_that_dies_while_it_is_configured_starts_again_with_the_new_text(
     bed: Bed, daemon: bird.BirdDaemon, tmp_path: Path
 ) -> None:
-    assert change(bed, daemon, GREETING) == [""]
+    assert change(bed, daemon, "new", GREETING) == [""]
     assert (tmp_path / "bird.conf").read_text() == daemon.settings.text == "new"
     assert daemon._bird.signals == [signal.SIGKILL]  # type: ignore[attr-defined]
 
 
 def test_a_bird_that_makes_no_sense_keeps_the_former_text(bed: Bed, daemon: bird.BirdDaemon, tmp_path: Path) -> None:
-    assert change(bed, daemon, b"x" * (MAX_LINE_BYTES + 1) + b"\n") == [
+    assert change(bed, daemon, "new", b"x" * (MAX_LINE_BYTES + 1) + b"\n") == [
         "BIRD's answer makes no sense; the former text stays"
     ]
     assert (tmp_path / "bird.conf").read_text() == daemon.settings.text == "old"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_former_text_is_handed_over_again_where_bird_may_have_another(
+    bed: Bed, daemon: bird.BirdDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """As it made no sense, or as the file could not be put back."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    refused = GREETING + b"8002 bird.conf:1:1 syntax error\n"
+    with monkeypatch.context() as full:
+        put_back = daemon._put_back
+        full.setattr(daemon, "_put_back", lambda: (kept or full.setattr(bird, "write_files", fail), put_back()))
+        assert change(bed, daemon, "new", b"x" * (MAX_LINE_BYTES + 1) + b"\n" if kept else refused) != [""]
+    assert (tmp_path / "bird.conf").read_text() == ("old" if kept else "new")
+    assert change(bed, daemon, "old", GREETING + b"0003 Reconfigured\n") == [""]
+    assert (tmp_path / "bird.conf").read_text() == daemon.settings.text == "old"
+    daemon.change({"text": "old", "ids": []}, lambda _: None)
+    assert not select.select([bed.listener], [], [], 0)[0]  # now it has it for certain

@@ -71,6 +71,7 @@ class BirdDaemon:
         self._greeted = 0  # the process that has greeted us
         self._greeting = False
         self._changing = False
+        self._doubtful = False  # BIRD, or its file, may have a text that was refused
         self._down: list[str] = []  # protocols that should write to the kernel and did not when last seen
         self._gone = False  # there were fewer of them than in the text, which so is not the one in force
         self._watch = SourceWatch(self._reactor, self._look_at_kernel, self._bring_kernel_back)
@@ -184,7 +185,7 @@ class BirdDaemon:
         settings = BirdSettings.parse(section)
         if self._changing:
             reply("is being changed already; try again")
-        elif settings == self.settings:
+        elif settings == self.settings and not self._doubtful:
             reply("")
         elif not self._up:  # it may have read the former text already
             self._write(settings)
@@ -207,8 +208,9 @@ class BirdDaemon:
             elif answer is Silence.GONE:  # it is dying: its connections end before it does
                 self._begin_with(settings)
                 reply("")
-            else:
+            else:  # it may have taken the text, and not said so
                 self._put_back()
+                self._doubtful = True
                 reply(f"{answer}; the former text stays")
 
         self._write(settings)
@@ -227,11 +229,13 @@ class BirdDaemon:
 
     def _adopt(self, settings: BirdSettings) -> None:
         self.settings, self._bird.start_limit_s = settings, settings.start_limit_s
+        self._doubtful = False
 
     def _put_back(self) -> None:
         try:
             self._write(self.settings)
         except OSError as error:  # BIRD runs on with the former text until it is started again
+            self._doubtful = True
             self._log.write("vr-guest", f"bird.conf is not the former one again: {unwritten(error)}")
 
     def _write(self, settings: BirdSettings) -> None:
