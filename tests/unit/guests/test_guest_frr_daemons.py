@@ -10,6 +10,9 @@ from frr_programs import SECTION, Programs, needs_root
 from vrc.guest.children import Child
 from vrc.guest.suites.frr import Daemon
 
+FORMER = {**SECTION, "job_limit_s": 600}
+"""What the daemons of `Programs` run with."""
+
 
 @pytest.fixture
 def killed(programs: Programs) -> Iterator[Daemon]:
@@ -97,3 +100,28 @@ def test_a_text_that_cannot_be_written_leaves_the_former_one(programs: Programs)
     with pytest.raises(FileNotFoundError):
         suite.change({**changed, "hold_time_s": 60}, programs.replies.append)
     assert (suite.settings, suite._change, suite._falling) == (former, None, False)
+    (folder / "away").rename(folder / "etc")
+    programs.write("frr-reload", f"cp {folder}/etc/frr.conf {folder}/given")
+    suite.change(FORMER, programs.replies.append)  # the former one, declared again
+    programs.until(lambda: len(programs.replies) == 3)
+    assert (programs.replies[2], suite.tell_states()) == ("", {"zebra": "up"})
+    assert (folder / "given").read_text() == (folder / "etc/frr.conf").read_text() == SECTION["text"]
+
+
+@needs_root
+@pytest.mark.parametrize("failing", [True, False])
+def test_a_former_text_is_given_again_where_it_was_not_taken_back(programs: Programs, failing: bool) -> None:
+    suite, folder = programs.suite, programs.folder
+    programs.write("vtysh", "exit 0")
+    wanted = "exit 1" if failing else f"grep -v new {folder}/etc/frr.conf"
+    programs.write("frr-reload", f"echo >>{folder}/runs; {wanted}")
+    folder.chmod(0o777)
+    suite._advance()
+    programs.until(lambda: suite.tell_states() == {"zebra": "up"})
+    suite.change({**SECTION, "text": "new\n"}, programs.replies.append)
+    programs.until(lambda: bool(programs.replies) and not suite._jobs.busy)
+    programs.write("frr-reload", f"echo >>{folder}/runs")
+    suite.change(FORMER, programs.replies.append)
+    programs.until(lambda: len(programs.replies) == 2)
+    assert programs.replies[1] == ""
+    assert (folder / "runs").read_text() == "\n" * (3 if failing else 2)

@@ -147,6 +147,7 @@ class FrrDaemons:
         ids = (self._uid, self._gid, self._vty_gid)
         self._jobs = FrrJobs(children, ids, lambda: self.settings.job_limit_s, self._job_ended)
         self._load_again: Timer | None = None
+        self._doubtful = False  # the daemons, or the file, may have of a refused text what they took
         self._change: tuple[FrrSettings, Reply] | None = None  # waits for new daemons or for the first load
         self._inotify = watch_directory(SOCKETS)
         self._reactor.add_reader(self._inotify, self._directory_changed)
@@ -373,7 +374,7 @@ class FrrDaemons:
         if self._change:
             reply("is being changed already; try again")
             return
-        if settings == self.settings:
+        if settings == self.settings and not self._doubtful:
             reply("")
         elif settings.zebra_options != self.settings.zebra_options or not self._daemons["zebra"].ready:
             self._adopt(settings)
@@ -390,6 +391,7 @@ class FrrDaemons:
     def _adopt(self, settings: FrrSettings) -> None:
         self._write_text(settings.text)
         former, self._change, self.settings = self._daemons, None, settings
+        self._doubtful = False
         self._daemons = {name: former.get(name) or Daemon(name) for name in settings.daemons}
         for name, daemon in former.items():
             daemon.backoff = Backoff()
@@ -410,22 +412,23 @@ class FrrDaemons:
     def _reload_done(self, settings: FrrSettings, reply: Reply, job: Child, exit_status: int) -> None:
         self._change = None
         if exit_status == 0:
-            self.settings, self._refused = settings, {}
+            self.settings, self._refused, self._doubtful = settings, {}, False
             self._mark_configured(self._daemons)
             self._stop_unneeded()
             reply("")
             return
-        objection = job_error(job, settings)
+        objection, self._doubtful = job_error(job, settings), True
         try:
             self._write_text(self.settings.text)
-        except OSError as error:  # the daemons have of the refused text what they took
+        except OSError as error:
             self._refused = {"": f"the former text is not back: {unwritten(error)}"}
             self._stop_unneeded()
         else:
-            self._jobs.reload(lambda back, _status: self._taken_back(back), self._has_mgmtd)
+            self._jobs.reload(self._taken_back, self._has_mgmtd)
         reply(f"{objection}; see vrctl logs" if job.overran else objection)
 
-    def _taken_back(self, job: Child) -> None:
+    def _taken_back(self, job: Child, exit_status: int) -> None:
+        self._doubtful = exit_status != 0
         if job.overran:  # who knows what the daemons have
             self._refused = {"": job.overran}
             self._load_later("")
