@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import socket
 import struct
 import tempfile
@@ -44,6 +45,9 @@ CONNECTIONS = 4
 """At once; a controller has one."""
 REQUESTS = 256
 """Of one connection that are not answered; it is not read from until one is."""
+
+_IDENTITY = "identity-"
+"""How the names of directories begin that hold a router's certificate and key while its guest is started."""
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7)
 _log = logging.getLogger(__name__)
@@ -81,6 +85,8 @@ class HostServer:
                 self._path.unlink(missing_ok=True)
             else:
                 raise GuestError(f"{self._path}: another vr-host serves here; stop it, or give another --own")
+        for left in self._path.parent.glob(f"{_IDENTITY}*"):  # by one that was killed
+            shutil.rmtree(left)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
@@ -187,7 +193,7 @@ class HostServer:
         return Reply(id=number)
 
     async def _start(self, driver: GuestDriver, guest: Wanted) -> None:
-        with tempfile.TemporaryDirectory(dir=self._path.parent, prefix="identity-") as identity:
+        with tempfile.TemporaryDirectory(dir=self._path.parent, prefix=_IDENTITY) as identity:
             known = (guest.identity.cert, guest.identity.key, guest.identity.ca)
             contents = {name: text.encode() for name, text in zip(IDENTITY_FILES, known, strict=True)}
             replace_files(Path(identity), contents, os.geteuid(), 0o600)

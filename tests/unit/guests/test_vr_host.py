@@ -103,6 +103,17 @@ async def test_a_guest_is_started_as_it_was_declared(host: Host) -> None:
         assert not (await host.driver.status(host.spec)).running
 
 
+async def test_keys_that_a_killed_vr_host_left_go_at_the_next_start(host: Host) -> None:
+    own = host.socket.parent
+    (own / "identity-killed").mkdir()
+    (own / "identity-killed/key.pem").write_text("a key")
+    async with host.serving():
+        with pytest.raises(GuestError, match="another vr-host serves here"):
+            async with host.serving():
+                pass
+        assert [path.name for path in own.iterdir()] == ["host.sock"]
+
+
 async def test_a_guest_beyond_what_vr_host_takes_is_an_error_and_no_crash(host: Host) -> None:
     async with host.serving() as server:
         with pytest.raises(
