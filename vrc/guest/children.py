@@ -69,9 +69,11 @@ class Children:
         """Start the child's program in a session of its own; its output goes to the log."""
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
-        typed = _memory_file(child.input) if child.input else -1
+        typed = -1
         stdin = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
         try:
+            if child.input:
+                typed = _memory_file(child.input)
             with short_turns() if child.prompt else contextlib.nullcontext():
                 child.pid = os.posix_spawn(
                     child.argv[0],
@@ -90,7 +92,7 @@ class Children:
             raise
         finally:
             os.close(write)
-            if child.input:
+            if typed >= 0:
                 os.close(typed)
         child.output, child.overran = read, ""
         self._by_pid[child.pid] = child
@@ -146,9 +148,13 @@ class Children:
 def _memory_file(content: bytes) -> int:
     """Return a descriptor to read ``content`` from; unlike with a pipe, nobody waits for the reader."""
     fd = os.memfd_create("input", os.MFD_CLOEXEC)
-    with open(fd, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(fd, 0, os.SEEK_SET)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(fd, 0, os.SEEK_SET)
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -1,5 +1,6 @@
 """The supervisor's parts without processes: back-off, event loop, log."""
 
+import errno
 import itertools
 import json
 import os
@@ -110,6 +111,25 @@ def test_a_child_reads_its_input_and_what_it_says_is_collected(tmp_path: Path) -
     family.spawn(child)
     reactor.run()
     assert (ends, child.lines[:2], len(child.lines)) == ([0], ["line", "line"], 1000)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+
+
+@pytest.mark.parametrize("refused", ["memfd_create", "lseek", "posix_spawn"])
+def test_a_child_that_cannot_be_started_costs_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+
+    family = children.Children(Reactor(), GuestLog(str(tmp_path / "guest.log")))
+    child = children.Child("cat", ["/usr/bin/cat"], {}, lambda *_: None)
+    child.input = b"line\n"
+    monkeypatch.setattr(os, refused, refuse)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="Too many open files in system"):
+        family.spawn(child)
+    assert os.listdir("/proc/self/fd") == before
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
 
